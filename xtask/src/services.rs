@@ -209,10 +209,15 @@ fn equip(place: &Place, service: &dyn Service) -> Result<(), String> {
     if place.running().is_some() && place.read("url").is_some_and(|url| answers(&url)) {
         return Ok(());
     }
+    // One that is somebody else's was only looked up: it is known on, and says nothing of what is prepared.
+    let others = place.read("url").filter(|url| place.running().is_none() && answers(url));
     service.stop(place)?;
     let prepared = prepare(place).inspect_err(|reason| place.say(format!("FAILED: {reason}")));
     // What a try left that failed.
     let stopped = service.stop(place);
+    if let Some(url) = others {
+        place.write("url", &url)?;
+    }
     prepared.and(stopped)
 }
 

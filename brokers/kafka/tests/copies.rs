@@ -108,6 +108,19 @@ async fn told(broker: &KafkaBroker, topic: &str, n: u32) -> Vec<Outcome> {
     }
 }
 
+/// Publishes them until all are acknowledged: a machine with too much to do takes longer than the deadline.
+async fn all_acked(broker: &KafkaBroker, topic: &str, n: u32) {
+    let begun = Instant::now();
+    loop {
+        let told = told(broker, topic, n).await;
+        if told.iter().all(|outcome| *outcome == Outcome::Acked) {
+            return;
+        }
+        let late = |it: &Outcome| matches!(it, Outcome::Acked | Outcome::Hindered(_));
+        assert!(told.iter().all(late) && begun.elapsed() < PATIENCE, "`{topic}`: {told:?}");
+    }
+}
+
 /// F5, INV-1, INV-5: where a partition has fewer replicas in sync than the topic wants, its events wait and those of the other
 /// are acknowledged; where all have, nothing is, and whoever begins then says so before anything is sent. Nothing counts
 /// against an event, what is wrong is said, and when a replica is back it goes on.
@@ -125,12 +138,13 @@ async fn too_few_replicas_in_sync_are_waited_for() {
     settings.deadline = Duration::from_secs(2);
     let broker = KafkaBroker::new(settings.clone()).unwrap();
     for topic in ["whole", "partly"] {
-        assert_eq!(told(&broker, topic, 1).await, vec![Outcome::Acked; 20]);
+        all_acked(&broker, topic, 1).await;
     }
     others[1].kill();
     until(&first, "partly", |found| found[1].1 == 1).await;
     a_part_waits(&first, &broker).await;
-    assert_eq!(told(&broker, "whole", 2).await, vec![Outcome::Acked; 20], "two are enough");
+    // Two are enough.
+    all_acked(&broker, "whole", 2).await;
     others[0].kill();
     until(&first, "whole", are_in_sync(1)).await;
     let refused = |outcome: &Outcome| {
@@ -180,15 +194,16 @@ async fn a_part_waits(server: &Server, broker: &KafkaBroker) {
     let begun = Instant::now();
     loop {
         let told = told(broker, "partly", 2).await;
-        let mut words = Vec::new();
+        let (mut words, mut late) = (Vec::new(), false);
         for (key, outcome) in told.iter().enumerate() {
             match outcome {
                 Outcome::Acked => assert!(!waits(key), "{told:?}"),
                 Outcome::Hindered(fault) if waits(key) => words.push(&fault.detail),
+                Outcome::Hindered(_) => late = true,
                 _ => panic!("{told:?}"),
             }
         }
-        if words.iter().all(|words| words.contains(named)) {
+        if !late && words.iter().all(|words| words.contains(named)) {
             return;
         }
         assert!(begun.elapsed() < PATIENCE, "{words:?}");

@@ -2,7 +2,7 @@
 //!
 //! Invariants: it runs in a folder of its own on a free port, as a child of the test, under the account for
 //! servers where the test runs as root; nothing of it is left when the value is dropped, also by a panic. It begins as a
-//! copy of what `initdb` made once on this machine, so all of a version have one system identifier, but for those that
+//! copy of what `initdb` made once on this machine, so those of the same programs have one system identifier, but for such as
 //! want one of their own.
 
 use std::fs::{self, File};

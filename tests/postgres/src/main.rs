@@ -1,7 +1,8 @@
 //! One relay process for the tests: the engine that everybody uses, on a PostgreSQL store, with a broker that
 //! writes down what arrives.
 //!
-//! `postgres-relay URL RECORD LEASE_MS [once] [purge] [archive] [POINT:N]`: with a point, the process kills itself there, the
+//! `postgres-relay URL RECORD LEASE_MS [own] [once] [purge] [archive] [POINT:N]`: `own` reads the application's table `events`
+//! instead of the outbox; with a point, the process kills itself there, the
 //! N-th time it comes by, as the kernel does it when memory is short; one that purges deletes at once what may
 //! go, and one that archives writes it down before, beside the record. Invariant: what is acknowledged stands in the record, in the order in which it arrived, with the time.
 
@@ -14,9 +15,9 @@ use std::time::Duration;
 
 use postrider_core::{
     Archive, BoxFuture, Broker, BrokerCapabilities, Destination, DestinationId, Error, ErrorKind,
-    Event, Outcome, Outgoing, Result, Route, Template, Timestamp,
+    Event, OutboxSource, Outcome, Outgoing, Result, Route, Template, Timestamp,
 };
-use postrider_postgres::{Options, PostgresStore};
+use postrider_postgres::{Mapping, Options, OwnTable, PostgresStore};
 use postrider_relay::{Ending, Observer, Point, Relay, Retention, Settings, Target};
 
 /// Writes a line for each event: its id, and when it arrived by this process's clock, in microseconds.
@@ -91,7 +92,7 @@ fn config(message: &'static str) -> Error {
 async fn run(args: &[String]) -> Result<ExitCode> {
     let [url, record, lease, others @ ..] = args else {
         return Err(config(
-            "postgres-relay URL RECORD LEASE_MS [once] [purge] [archive] [POINT:N]",
+            "postgres-relay URL RECORD LEASE_MS [own] [once] [purge] [archive] [POINT:N]",
         ));
     };
     let file = File::options().append(true).create(true).open(record);
@@ -99,7 +100,10 @@ async fn run(args: &[String]) -> Result<ExitCode> {
     let lease = Duration::from_millis(lease.parse().map_err(|_| config("a lease is a number"))?);
     let mut options = Options::default();
     options.statement_deadline = Duration::from_secs(3);
-    let store = Arc::new(PostgresStore::with(url, options)?);
+    let store: Arc<dyn OutboxSource> = match others.iter().any(|word| word == "own") {
+        true => Arc::new(OwnTable::with(url, options, Mapping::published_at("events"))?),
+        false => Arc::new(PostgresStore::with(url, options)?),
+    };
     let topic: Template = "orders".parse()?;
     let definition = Destination::new(DestinationId::new("a")?, "record", vec![Route::all(topic)]);
     let soon = Duration::from_millis(300);

@@ -1,7 +1,7 @@
 //! Apache Kafka itself, as one broker that is its own controller, from its published artifacts.
 //!
 //! One on the standard port is reused if it shows that it can do the same: that it answers says nothing on whether
-//! transactions work with the replication it was told. Tests name their topics and groups so that they are nobody's.
+//! transactions work with the replication it was told. Tests start servers of their own with what is fetched and prepared here.
 
 mod capable;
 
@@ -113,7 +113,7 @@ fn prepare(place: &Place) -> Result<(Command, u16), String> {
         package::complete(format.args(["-t", CLUSTER, "-c"]).arg(&properties))?;
     }
     if !archive(&jars).exists() {
-        learn(place, &jars, &log, &properties, || answers(port));
+        learn(place, &jars, &log, &properties, port)?;
     }
     let mut command = Command::new("java");
     command.args(java(&jars, &log)).arg("kafka.Kafka").arg(&properties);
@@ -136,16 +136,27 @@ fn archive(jars: &Path) -> PathBuf {
 }
 
 /// Runs the server once, for its classes: they are written when it ends. Without them everything works, so what goes
-/// wrong here is no failure.
-fn learn(place: &Place, jars: &Path, log: &Path, properties: &Path, answers: impl Fn() -> bool) {
+/// wrong there is no failure.
+///
+/// # Errors
+/// The server is not found capable. It is one as we want it, so it is the question that is wrong, and would refuse any.
+fn learn(
+    place: &Place,
+    jars: &Path,
+    log: &Path,
+    properties: &Path,
+    port: u16,
+) -> Result<(), String> {
     place.say("keeping its classes, for faster starts");
     let half = place.home().map(|home| home.join("classes.jsa"));
+    let mut is_capable = true;
     let written = half.and_then(|half| {
         let mut command = Command::new("java");
         command.arg(format!("-XX:ArchiveClassesAtExit={}", half.display()));
         command.args(java(jars, log)).arg("kafka.Kafka").arg(properties);
         daemon::start(place, &command)?;
-        daemon::ready(place, PATIENCE, answers)?;
+        daemon::ready(place, PATIENCE, || answers(port))?;
+        is_capable = capable::is_capable(port, LOADING);
         daemon::stop(place, "TERM")?;
         let archived = fs::rename(&half, archive(jars)).map_err(|error| error.to_string());
         // Nothing of a try that failed is left.
@@ -154,6 +165,7 @@ fn learn(place: &Place, jars: &Path, log: &Path, properties: &Path, answers: imp
     if let Err(reason) = written {
         place.say(format!("its classes are not kept: {reason}"));
     }
+    is_capable.then_some(()).ok_or_else(|| "a server as ours would not be reused".to_owned())
 }
 
 fn java(jars: &Path, log: &Path) -> Vec<String> {

@@ -76,7 +76,8 @@ fn the_calls_reach_what_they_are_to_show() {
     assert!(missing.is_empty(), "{missing:?} not met: {met:?}");
 }
 
-/// Each of these breaks a promise; the ledger names it.
+/// Each of these breaks a promise; the ledger names it. Always the same calls: a control says that the ledger can tell, and
+/// calls that happen to miss a flaw, or to meet another of its promises first, say nothing of that.
 #[test]
 fn machines_with_a_flaw_are_caught() {
     let with = |flaw| move |machine| Flawed::new(machine, flaw);
@@ -90,7 +91,7 @@ fn machines_with_a_flaw_are_caught() {
         (false, Flaw::ReadsTooFar, "rows for a window"),
         (false, Flaw::ReadsTooMuch, "bytes for a window"),
     ] {
-        let broken = judge(prefix_order, seed(), with(flaw)).expect_err(promise);
+        let broken = judge(prefix_order, RngSeed::Fixed(1), with(flaw)).expect_err(promise);
         let named = promise.split('|').any(|promise| broken.contains(promise));
         assert!(named, "{flaw:?} was caught for another reason: {broken}");
     }

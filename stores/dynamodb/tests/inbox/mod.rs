@@ -1,4 +1,4 @@
-//! The inbox: the suite with leases that are watched, its claims with clocks that are believed, and what only
+//! The inbox: the suite with leases that are watched, the suite with clocks that are believed, and what only
 //! this inbox has.
 
 mod clocks;
@@ -118,8 +118,7 @@ mod watching {
 
 mod believing_clocks {
     use super::*;
-    // What is believed decides when a claim ends. Results, steps, and purges never ask for it.
-    inbox_suite!(claims of Believing);
+    inbox_suite!(Believing);
 }
 
 /// A handler with a marker and an effect in one transaction.

@@ -1,4 +1,4 @@
-//! One outbox to Kafka and to NATS: each destination has cursors of its own, so one that stands still or comes later
+//! One outbox of PostgreSQL to Kafka and to NATS: each destination has cursors of its own, so one that stands still or comes later
 //! neither holds another nor loses anything.
 
 use std::collections::BTreeSet;
@@ -8,6 +8,7 @@ use postrider_history::{Commit, History, Record, check};
 
 use crate::kafka::Kafka;
 use crate::nats::Nats;
+use crate::outbox::Store;
 use crate::server::Server;
 use crate::shop::{Shop, id, stop};
 
@@ -26,12 +27,12 @@ struct Ledger {
 }
 
 impl Ledger {
-    fn commit(&mut self, shop: &Shop) {
+    async fn commit(&mut self, shop: &Shop) {
         let numbers = self.written..self.written + STEP;
         let event =
             |n: u32| NewEvent::new("order", (n % KEYS).to_string(), "order.changed").json(&n);
         let events: Vec<NewEvent> = numbers.map(|n| event(n).unwrap()).collect();
-        for (n, id) in shop.commit(&events).into_iter().enumerate() {
+        for (n, id) in shop.commit(&events).await.into_iter().enumerate() {
             let n = self.written + u32::try_from(n).unwrap();
             let destinations = Some(["kafka", "nats", "audit"].map(str::to_owned).into());
             self.history.push(Record::Commit(Commit {
@@ -60,7 +61,8 @@ impl Ledger {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn kafka_and_nats_do_not_wait_for_each_other() {
     let (Some(kafka), Some(nats)) = (Kafka::start().await, Nats::start().await) else { return };
-    let (shop, mut ledger) = (Shop::open(), Ledger { history: History::new(), written: 0 });
+    let Some(shop) = Shop::open(Store::Postgres).await else { return };
+    let mut ledger = Ledger { history: History::new(), written: 0 };
     let both = || {
         [
             (definition("kafka", "orders"), kafka.broker()),
@@ -68,16 +70,16 @@ async fn kafka_and_nats_do_not_wait_for_each_other() {
         ]
     };
     let relay = shop.relay(both()).await;
-    ledger.commit(&shop);
+    ledger.commit(&shop).await;
     kafka.holds(1_000).await;
     nats.holds(1_000).await;
     nats.signal("-STOP");
-    ledger.commit(&shop);
+    ledger.commit(&shop).await;
     kafka.holds(2_000).await;
     nats.signal("-CONT");
     nats.holds(2_000).await;
     kafka.signal("-STOP");
-    ledger.commit(&shop);
+    ledger.commit(&shop).await;
     nats.holds(3_000).await;
     kafka.signal("-CONT");
     kafka.holds(3_000).await;
@@ -85,7 +87,7 @@ async fn kafka_and_nats_do_not_wait_for_each_other() {
     shop.add(definition("audit", "audit")).await;
     let audit = (definition("audit", "audit"), nats.broker());
     let relay = shop.relay(both().into_iter().chain([audit])).await;
-    ledger.commit(&shop);
+    ledger.commit(&shop).await;
     kafka.holds(4_000).await;
     nats.holds(8_000).await;
     shop.waiting(|rows| rows.is_empty()).await;

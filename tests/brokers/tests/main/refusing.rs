@@ -3,11 +3,12 @@
 
 use std::time::Duration;
 
-use postrider_core::operate::{Note, Operator as _, RowKey, Status, Submission, Verb};
+use postrider_core::operate::{Note, RowKey, Status, Submission, Verb};
 use postrider_core::{DeadKeyPolicy, Destination, EventId, NewEvent, RetryPolicy, Route};
 
 use crate::kafka::Kafka;
 use crate::nats::Nats;
+use crate::outbox::Store;
 use crate::server::Server;
 use crate::shop::{Shop, id, stop};
 
@@ -30,11 +31,11 @@ fn events() -> Vec<NewEvent> {
         .into()
 }
 
-async fn refuse<S: Server>(policy: DeadKeyPolicy, words: &str) {
+async fn refuse<S: Server>(store: Store, policy: DeadKeyPolicy, words: &str) {
     let Some(server) = S::start().await else { return };
     server.limit(LIMIT).await;
-    let shop = Shop::open();
-    let ids = shop.commit(&events());
+    let Some(shop) = Shop::open(store).await else { return };
+    let ids = shop.commit(&events()).await;
     let of_key = |key: &str| -> Vec<EventId> {
         let all = events().into_iter().zip(&ids);
         all.filter(|(event, _)| &*event.event().aggregate_id == key).map(|(_, id)| *id).collect()
@@ -91,22 +92,28 @@ async fn refuse<S: Server>(policy: DeadKeyPolicy, words: &str) {
     stop(relay).await;
 }
 
-const POLICIES: [DeadKeyPolicy; 3] =
-    [DeadKeyPolicy::Park, DeadKeyPolicy::Halt, DeadKeyPolicy::Skip];
+/// Each with the store from which it is played to NATS.
+const POLICIES: [(DeadKeyPolicy, Store); 3] = [
+    (DeadKeyPolicy::Park, Store::Sqlite),
+    (DeadKeyPolicy::Halt, Store::Postgres),
+    (DeadKeyPolicy::Skip, Store::Sqlite),
+];
 
 /// R122, F18, INV-3: 1 is refused by the server, 2 and 3 of its key are not: under `park` and `halt` they do not arrive
 /// before it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_follows_a_refused_event_of_its_key_waits_for_it_at_nats() {
-    for policy in POLICIES {
-        refuse::<Nats>(policy, "message size exceeds maximum allowed").await;
+    for (policy, store) in POLICIES {
+        refuse::<Nats>(store, policy, "message size exceeds maximum allowed").await;
     }
 }
 
 /// The same at Kafka, whose client has a whole batch of a key under way.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_follows_a_refused_event_of_its_key_waits_for_it_at_kafka() {
-    for policy in POLICIES {
-        refuse::<Kafka>(policy, "which takes 10000 (`max.message.bytes`)").await;
+    for (policy, store) in POLICIES {
+        // Each broker has each store behind it, and none all policies from one.
+        let store = if store == Store::Sqlite { Store::Postgres } else { Store::Sqlite };
+        refuse::<Kafka>(store, policy, "which takes 10000 (`max.message.bytes`)").await;
     }
 }

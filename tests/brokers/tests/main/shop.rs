@@ -1,45 +1,73 @@
-//! A shop's outbox in a file, and a relay of this process that carries it to destinations.
+//! A shop's outbox in a file or a database, and a relay of this process that carries it to destinations.
 
 use std::sync::Arc;
 use std::time::Instant;
 
-use postrider_core::operate::{Filter, Operator as _, PageRequest, WaitingView};
+use postrider_core::operate::{Filter, Operator, PageRequest, WaitingView};
 use postrider_core::source::DefinitionChange;
-use postrider_core::{
-    Broker, Destination, DestinationId, EventId, NewEvent, OutboxSource as _, Start,
-};
+use postrider_core::{Broker, Destination, DestinationId, EventId, NewEvent, OutboxSource, Start};
+use postrider_postgres::{PostgresStore, Setup};
 use postrider_relay::{Ending, Relay, RelayHandle};
-use postrider_sqlite::{Outbox, SqliteStore};
+use postrider_sqlite::SqliteStore;
+use postrider_testkit::cluster::Cluster;
 use tempfile::TempDir;
 
+use crate::outbox::{Store, connect};
 use crate::stage::PATIENCE;
 
-pub(crate) struct Shop {
-    folder: TempDir,
+/// What relays read and operators look into, whichever store it is.
+pub(crate) trait Both: OutboxSource + Operator {}
+
+impl<S: OutboxSource + Operator> Both for S {}
+
+pub(crate) struct Shop(Place);
+
+enum Place {
+    /// The folder of a file.
+    File(TempDir),
+    Server(Cluster),
 }
 
 impl Shop {
-    pub(crate) fn open() -> Shop {
-        let folder = TempDir::with_prefix("postrider-shop-").unwrap();
-        let shop = Shop { folder };
-        postrider_sqlite::init(shop.file()).unwrap();
-        shop
+    /// One in this store; `None` where there is no server for it, which is said.
+    pub(crate) async fn open(store: Store) -> Option<Shop> {
+        let shop = Shop(match store {
+            Store::Sqlite => Place::File(TempDir::with_prefix("postrider-shop-").unwrap()),
+            Store::Postgres => Place::Server(Cluster::start(&["fsync = off"]).await?),
+        });
+        match &shop.0 {
+            Place::File(folder) => postrider_sqlite::init(file(folder)).unwrap(),
+            Place::Server(cluster) => {
+                let setup = Setup { partitions: Some(4), ..Setup::default() };
+                postrider_postgres::init(&cluster.url(), &setup).await.unwrap();
+            }
+        }
+        Some(shop)
     }
 
-    fn file(&self) -> String {
-        self.folder.path().join("shop.db").display().to_string()
-    }
-
-    pub(crate) fn store(&self) -> SqliteStore {
-        SqliteStore::new(self.file()).unwrap()
+    pub(crate) fn store(&self) -> Arc<dyn Both> {
+        match &self.0 {
+            Place::File(folder) => Arc::new(SqliteStore::new(file(folder)).unwrap()),
+            Place::Server(cluster) => Arc::new(PostgresStore::new(&cluster.url()).unwrap()),
+        }
     }
 
     /// Commits events, in one transaction.
-    pub(crate) fn commit(&self, events: &[NewEvent]) -> Vec<EventId> {
-        let mut connection = postrider_sqlite::connect(self.file()).unwrap();
-        let tx = connection.transaction().unwrap();
-        Outbox::new().enqueue_many(&tx, events).unwrap();
-        tx.commit().unwrap();
+    pub(crate) async fn commit(&self, events: &[NewEvent]) -> Vec<EventId> {
+        match &self.0 {
+            Place::File(folder) => {
+                let mut connection = postrider_sqlite::connect(file(folder)).unwrap();
+                let tx = connection.transaction().unwrap();
+                postrider_sqlite::Outbox::new().enqueue_many(&tx, events).unwrap();
+                tx.commit().unwrap();
+            }
+            Place::Server(cluster) => {
+                let mut client = connect(&cluster.url()).await;
+                let tx = client.transaction().await.unwrap();
+                postrider_postgres::Outbox::new().enqueue_many(&tx, events).await.unwrap();
+                tx.commit().await.unwrap();
+            }
+        }
         events.iter().map(|event| event.event().id).collect()
     }
 
@@ -49,7 +77,7 @@ impl Shop {
         let change = DefinitionChange { expected: None, put, remove: Vec::new() };
         let store = self.store();
         store.open().await.unwrap();
-        postrider_core::OutboxSource::apply(&store, &change).await.unwrap();
+        OutboxSource::apply(&*store, &change).await.unwrap();
     }
 
     /// A relay that goes on until it is told to stop.
@@ -57,7 +85,7 @@ impl Shop {
         &self,
         destinations: impl IntoIterator<Item = (Destination, Arc<dyn Broker>)>,
     ) -> RelayHandle {
-        let mut relay = Relay::builder(Arc::new(self.store())).presence(false);
+        let mut relay = Relay::builder(self.store()).presence(false);
         for (definition, broker) in destinations {
             relay = relay.destination(definition, broker);
         }
@@ -80,6 +108,10 @@ impl Shop {
             tokio::time::sleep(std::time::Duration::from_millis(20)).await;
         }
     }
+}
+
+fn file(folder: &TempDir) -> String {
+    folder.path().join("shop.db").display().to_string()
 }
 
 pub(crate) fn id(name: &str) -> DestinationId {

@@ -24,8 +24,8 @@ use crate::stage::{Stage, number};
 #[cfg(target_os = "linux")]
 const STANDS_STILL_MAX: Duration = Duration::from_secs(120);
 
-/// What waits for the relay of a small machine: more than its window holds, and so much that it takes several of its leases.
-const BACKLOG: u32 = 12_000;
+/// What waits for the relay of a small machine.
+const BACKLOG: u32 = 20_000;
 
 /// Commits orders with their events, all in one transaction.
 fn place(stage: &Stage, orders: u32) {
@@ -97,7 +97,7 @@ async fn throttle(process: &mut Process, stage: &Stage) {
     }
 }
 
-/// F40: with 256 MiB and a tenth of a processor a relay delivers a backlog of 12,000 events, keeps
+/// F40: with 256 MiB and a tenth of a processor a relay delivers a backlog of 20,000 events, keeps
 /// its lease beside another relay that would take it, and ends as it should.
 #[cfg(target_os = "linux")]
 #[tokio::test]

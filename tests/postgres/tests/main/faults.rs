@@ -1,8 +1,9 @@
-//! The faults, one test each.
+//! The faults: of relays that read the outbox, and the first ones of relays that read an application's own table.
 
 use std::os::unix::process::ExitStatusExt as _;
 use std::time::{Duration, Instant};
 
+use postrider_testkit::cluster::Cluster;
 use postrider_testkit::proxy::Proxy;
 
 use crate::stage::{
@@ -46,7 +47,18 @@ async fn a_restart_on_the_same_host_takes_everything_at_once() {
 /// times.
 #[tokio::test]
 async fn a_relay_may_be_killed_at_every_point() {
-    let Some(mut stage) = Stage::open(&["fsync = off"]).await else { return };
+    let Some(stage) = Stage::open(&["fsync = off"]).await else { return };
+    killed_at_every_point(stage).await;
+}
+
+/// F1, R001, R008, R036: the same of a relay that reads an application's own table. A row that was not marked is sent again.
+#[tokio::test]
+async fn a_relay_of_an_own_table_may_be_killed_at_every_point() {
+    let Some(cluster) = Cluster::start(&["fsync = off"]).await else { return };
+    killed_at_every_point(Stage::own(cluster).await).await;
+}
+
+async fn killed_at_every_point(mut stage: Stage) {
     let points = [
         "after_acquire",
         "after_fetch",
@@ -57,8 +69,9 @@ async fn a_relay_may_be_killed_at_every_point() {
         "before_renew",
     ];
     let (mut kills, mut unsaved, mut longest) = (0, 0, Duration::ZERO);
-    // Whoever has a proof of death asks twice, and has everything then.
-    let last = |point: &str| if point == "after_acquire" { 2 } else { 3 };
+    // Whoever has a proof of death asks twice, and has everything then; of one partition it may have everything at once.
+    let asks = if stage.whose.partitions() == 1 { 1 } else { 2 };
+    let last = |point: &str| if point == "after_acquire" { asks } else { 3 };
     let round = points.iter().flat_map(|it| [format!("{it}:1"), format!("{it}:{}", last(it))]);
     for _ in 0..asked("POSTRIDER_TEST_ROUNDS", 1) {
         for point in round.clone() {
@@ -100,11 +113,22 @@ async fn a_relay_may_be_killed_at_every_point() {
 /// more than what was written since everything had arrived.
 #[tokio::test]
 async fn a_server_may_stop_at_once_under_relays() {
-    let Some(mut stage) = Stage::open(&["wal_writer_delay = '10s'"]).await else { return };
+    let Some(stage) = Stage::open(&["wal_writer_delay = '10s'"]).await else { return };
+    stopped_at_once(stage, asked("POSTRIDER_TEST_CRASHES", 4)).await;
+}
+
+/// F3, R002: the same where they read an application's own table.
+#[tokio::test]
+async fn relays_of_an_own_table_outlive_a_server_that_stops_at_once() {
+    let Some(cluster) = Cluster::start(&["wal_writer_delay = '10s'"]).await else { return };
+    stopped_at_once(Stage::own(cluster).await, asked("POSTRIDER_TEST_CRASHES", 2)).await;
+}
+
+async fn stopped_at_once(mut stage: Stage, wanted: u32) {
     let url = stage.cluster.url();
     let mut relays = [stage.relay(&url, &[]), stage.relay(&url, &[])];
     let mut recoveries = Vec::new();
-    let (wanted, mut crashes, mut missed) = (asked("POSTRIDER_TEST_CRASHES", 4), 0, 0);
+    let (mut crashes, mut missed) = (0, 0);
     while recoveries.len() < wanted as usize {
         stage.write(100).await;
         stage.all_arrive().await;

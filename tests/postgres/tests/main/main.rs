@@ -18,3 +18,4 @@ mod rights;
 mod stage;
 mod versions;
 mod watch;
+mod whose;

@@ -7,6 +7,8 @@ use tokio::task::JoinSet;
 
 use crate::stage::{PATIENCE, Stage, TAKEOVER_MAX, connect};
 
+const SETTINGS: [&str; 2] = ["fsync = off", "autovacuum = off"];
+
 /// Writers beside, each with a key of its own.
 const WRITERS: u32 = 6;
 
@@ -32,9 +34,18 @@ async fn write_on(url: String, insert: String) -> u32 {
 /// producer was told is committed arrives, nothing arrives that the new primary lacks, and each key keeps its order.
 #[tokio::test]
 async fn relays_and_writers_may_go_through_a_promotion() {
-    let settings = ["fsync = off", "autovacuum = off"];
-    let Some(primary) = Cluster::start(&settings).await else { return };
-    let mut stage = Stage::on(primary).await;
+    let Some(primary) = Cluster::start(&SETTINGS).await else { return };
+    promoted(Stage::on(primary).await).await;
+}
+
+/// F3, F4, INV-1, INV-2, INV-3: the same where the relays read an application's own table.
+#[tokio::test]
+async fn relays_of_an_own_table_may_go_through_a_promotion() {
+    let Some(primary) = Cluster::start(&SETTINGS).await else { return };
+    promoted(Stage::own(primary).await).await;
+}
+
+async fn promoted(mut stage: Stage) {
     let standby = stage.cluster.standby("b").await;
     // Of the primary alone: the standby has a copy of its settings, and nobody follows it.
     let waits = stage.session("alter system set synchronous_standby_names = 'b'").await;

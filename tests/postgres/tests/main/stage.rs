@@ -18,6 +18,7 @@ use tokio_postgres::{Client, NoTls};
 use uuid::Uuid;
 
 use crate::watch::{Arrival, Heard, Kept, Pauses};
+use crate::whose::Whose;
 
 /// Takeovers happen within such a lease.
 pub(crate) const LEASE: Duration = Duration::from_secs(2);
@@ -45,6 +46,7 @@ pub(crate) struct Stage {
     pub(crate) cluster: Cluster,
     pub(crate) folder: TempDir,
     names: Names,
+    pub(crate) whose: Whose,
     written: u32,
     /// The numbers of events whose commit the server acknowledged.
     acknowledged: Vec<Range<u32>>,
@@ -75,16 +77,27 @@ impl Stage {
         Stage::with(cluster, Setup::default()).await
     }
 
+    /// The same with the events in a table of the application's own.
+    pub(crate) async fn own(cluster: Cluster) -> Stage {
+        connect(&cluster.url()).await.batch_execute(Whose::MAKE).await.expect("its table");
+        Stage::of(Whose::Applications, cluster, Setup::default()).await
+    }
+
     /// The same with tables that are made in another way.
     pub(crate) async fn with(cluster: Cluster, setup: Setup) -> Stage {
+        Stage::of(Whose::Postriders, cluster, setup).await
+    }
+
+    async fn of(whose: Whose, cluster: Cluster, setup: Setup) -> Stage {
         let names = Names::default();
-        let setup = Setup { names: names.clone(), partitions: Some(8), ..setup };
+        let setup = Setup { names: names.clone(), partitions: Some(whose.partitions()), ..setup };
         init(&cluster.url(), &setup).await.expect("the tables are made");
         let folder = TempDir::with_prefix("postrider-stage-").expect("a folder");
         Stage {
             cluster,
             folder,
             names,
+            whose,
             written: 0,
             acknowledged: Vec::new(),
             writer: None,
@@ -119,6 +132,7 @@ impl Stage {
         let mut command = Command::new(env!("CARGO_BIN_EXE_postgres-relay"));
         command
             .args([url, &self.record().display().to_string(), &lease.as_millis().to_string()])
+            .args(self.whose.words())
             // What proves that a killed one is dead stands there.
             .env("TMPDIR", self.folder.path())
             .stdin(Stdio::null())
@@ -152,7 +166,7 @@ impl Stage {
         };
         let range = self.written..self.written + count;
         self.written = range.end;
-        let statement = self.names.render(&format!(
+        let statement = self.named(&format!(
             "insert into {{outbox}} (aggregate_type, aggregate_id, event_type, event_version, payload)
              select 'account', {key}, 'account.moved', n + 1, {payload}
              from generate_series({}, {}) n",
@@ -167,11 +181,11 @@ impl Stage {
 
     /// A statement with the tables' names in their places.
     pub(crate) fn named(&self, statement: &str) -> String {
-        self.names.render(statement)
+        self.whose.named(&self.names, statement)
     }
 
     async fn ask(&self, statement: &str) -> Vec<tokio_postgres::Row> {
-        let statement = self.names.render(statement);
+        let statement = self.named(statement);
         self.looks.lock().await.ask(&self.cluster.url(), &statement).await
     }
 
@@ -183,7 +197,7 @@ impl Stage {
     /// Runs a statement, with the names in their places, in a session of its own that stays open.
     pub(crate) async fn session(&self, statement: &str) -> Client {
         let client = connect(&self.cluster.url()).await;
-        client.batch_execute(&self.names.render(statement)).await.expect("it runs");
+        client.batch_execute(&self.named(statement)).await.expect("it runs");
         client
     }
 
@@ -193,7 +207,7 @@ impl Stage {
         let began = Instant::now();
         loop {
             let client = connect(&self.cluster.url()).await;
-            let Err(error) = client.batch_execute(&self.names.render(&step)).await else { return };
+            let Err(error) = client.batch_execute(&self.named(&step)).await else { return };
             let crossed = [SqlState::T_R_DEADLOCK_DETECTED, SqlState::LOCK_NOT_AVAILABLE];
             let again = error.code().is_some_and(|code| crossed.contains(code));
             assert!(again && began.elapsed() < PATIENCE, "{error:?}");
@@ -278,11 +292,9 @@ impl Stage {
 
     /// Waits until the cursors of everything that is committed are saved.
     pub(crate) async fn all_settled(&self) {
-        let open = "select (select count(*) from {outbox})
-            - (select coalesce(sum(count), 0)::bigint from {outbox_settled} where destination = 'a')";
         let (mut since, mut fewest, mut pauses) = (Instant::now(), i64::MAX, Pauses::new());
         loop {
-            let left = self.number(open).await;
+            let left = self.number(self.whose.open()).await;
             if left == 0 {
                 return;
             }
@@ -309,13 +321,7 @@ impl Stage {
     /// Events that no save of a relay has passed, or that wait: more than these a relay that dies now leaves nobody to
     /// send again.
     pub(crate) async fn unsaved(&self) -> u64 {
-        let count = self
-            .number(
-                "select (select count(*) from {outbox})
-                    - (select coalesce(sum(count), 0)::bigint from {outbox_settled} where destination = 'a')
-                    + (select count(*) from {outbox_waiting} where destination = 'a')",
-            )
-            .await;
+        let count = self.number(self.whose.unsaved()).await;
         count.try_into().expect("the log counts each event once")
     }
 

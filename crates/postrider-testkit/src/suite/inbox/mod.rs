@@ -26,46 +26,32 @@ use postrider_core::{
 const LONG: Duration = Duration::from_secs(3_600);
 
 /// Applies the suite to a harness: `inbox_suite!(Harness);` makes a module `inbox_suite` with one
-/// test per case. `inbox_suite!(claims of Harness);` has the cases of claims alone, for a store that passes all of them
-/// and has its claims in a second way.
+/// test per case.
 #[macro_export]
 macro_rules! inbox_suite {
-    (@claims $harness:ty) => {
-        $crate::__cases!(
-            $harness,
-            inbox,
-            the_four_row_states_answer_as_documented,
-            of_a_thousand_claims_at_once_one_wins,
-            of_many_that_reclaim_at_once_one_wins,
-            a_claim_expires_by_the_stores_clock,
-            a_heartbeat_keeps_a_claim,
-            a_late_worker_is_refused,
-            a_released_claim_is_free_at_once,
-            tries_are_all_that_was_not_given_back,
-            the_stored_result_is_returned,
-            the_largest_result_is_returned,
-            a_result_that_was_left_out_is_told_from_an_empty_one,
-            completing_twice_is_completing_once,
-            two_handlers_are_independent,
-            two_sources_may_use_the_same_id,
-            the_same_id_with_another_payload_is_no_duplicate,
-        );
-    };
-    (claims of $harness:ty) => {
-        mod inbox_suite {
-            #[allow(unused_imports)]
-            use super::*;
-            $crate::inbox_suite!(@claims $harness);
-        }
-    };
     ($harness:ty) => {
         mod inbox_suite {
             #[allow(unused_imports)]
             use super::*;
-            $crate::inbox_suite!(@claims $harness);
             $crate::__cases!(
                 $harness,
                 inbox,
+                // claims
+                the_four_row_states_answer_as_documented,
+                of_a_thousand_claims_at_once_one_wins,
+                of_many_that_reclaim_at_once_one_wins,
+                a_claim_expires_by_the_stores_clock,
+                a_heartbeat_keeps_a_claim,
+                a_late_worker_is_refused,
+                a_released_claim_is_free_at_once,
+                tries_are_all_that_was_not_given_back,
+                the_stored_result_is_returned,
+                the_largest_result_is_returned,
+                a_result_that_was_left_out_is_told_from_an_empty_one,
+                completing_twice_is_completing_once,
+                two_handlers_are_independent,
+                two_sources_may_use_the_same_id,
+                the_same_id_with_another_payload_is_no_duplicate,
                 // steps
                 a_stored_step_is_found_again,
                 steps_survive_a_takeover,
