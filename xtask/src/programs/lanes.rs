@@ -22,6 +22,7 @@ const LONGEST: [&str; 16] = [
     "postrider-cli cli",
     "postrider-e2e-aws main",
     "postrider-postgres main, on the current version",
+    "postrider-relay engine",
     "postrider-cli consume",
     "postrider-e2e-postgres main",
     "postrider-e2e-postgres main, on the current version",
@@ -29,7 +30,6 @@ const LONGEST: [&str; 16] = [
     "postrider-sqlite main",
     "postrider-lambda main",
     "postrider-postgres snapshot",
-    "postrider-relay engine",
     "postrider-cli cli, on the current version",
 ];
 

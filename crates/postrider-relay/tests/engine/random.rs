@@ -229,7 +229,8 @@ fn whatever_fails_nothing_is_lost_and_no_key_is_out_of_order() {
         return run(seed);
     }
     let seeds = std::env::var("POSTRIDER_SEEDS").ok().and_then(|seeds| seeds.parse().ok());
-    for seed in 0..seeds.unwrap_or(40) {
+    // Each takes seconds; the simulator plays thousands of other worlds.
+    for seed in 0..seeds.unwrap_or(14) {
         let outcome = std::panic::catch_unwind(|| run(seed));
         assert!(outcome.is_ok(), "seed {seed} fails");
     }
