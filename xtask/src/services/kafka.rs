@@ -156,9 +156,13 @@ fn learn(
         command.args(java(jars, log)).arg("kafka.Kafka").arg(properties);
         daemon::start(place, &command)?;
         daemon::ready(place, PATIENCE, || answers(port))?;
-        is_capable = capable::is_capable(port, LOADING);
+        is_capable = capable::is_capable(port, PATIENCE);
         daemon::stop(place, "TERM")?;
-        let archived = fs::rename(&half, archive(jars)).map_err(|error| error.to_string());
+        // Who asks in vain asks again the next time.
+        let archived = match is_capable {
+            true => fs::rename(&half, archive(jars)).map_err(|error| error.to_string()),
+            false => Err("it is not found capable".to_owned()),
+        };
         // Nothing of a try that failed is left.
         archived.inspect_err(|_| _ = fs::remove_file(&half))
     });

@@ -130,7 +130,11 @@ fn what_tests_start_themselves_is_prepared_and_does_not_stay_up() {
     let url = raise(&place, &lesson).unwrap();
     equip(&place, &lesson).unwrap();
     assert!(place.running().is_some());
-    assert_eq!(exported(&folder, &lesson), [("POSTRIDER_LESSON_URL".to_owned(), url)]);
+    assert_eq!(exported(&folder, &lesson), [("POSTRIDER_LESSON_URL".to_owned(), url.clone())]);
     down(&folder, &[&lesson]).unwrap();
+    // One that is somebody else's is known on, though a run of ours was between.
+    place.write("url", &url).unwrap();
+    equip(&place, &lesson).unwrap();
+    assert_eq!((place.running().is_none(), place.read("url")), (true, Some(url)));
     std::fs::remove_dir_all(&folder.path).unwrap();
 }

@@ -2,13 +2,13 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::time::Duration;
 
 use futures_util::future::join_all;
 use postrider_core::source::{FetchRequest, OutboxSource, Page};
 use postrider_core::{Cursor, ErrorKind, PartitionId};
 use postrider_postgres::PostgresStore;
+use tokio::sync::Semaphore;
 use tokio_postgres::Client;
 
 use crate::fetch::{after, beginning, numbers};
@@ -129,35 +129,26 @@ async fn a_backlog_before_many_partitions_is_read_whole() {
     }
 }
 
-/// So many events are written ahead of a look at most, with a transaction of each writer: else a reader that is slower than
-/// eight writers never has all, and is judged by what the machine does.
-const AHEAD: i64 = 8_000;
+/// So many events are written ahead of a look at most: else a reader that is slower than eight writers never has all, and is
+/// judged by what the machine does.
+const AHEAD: usize = 8_000;
 
-/// What the writers are told.
-#[derive(Default)]
-struct Orders {
-    ended: AtomicBool,
-    /// How many events they may still write.
-    left: AtomicI64,
-}
-
-/// Writes transactions of up to 160 events, some of them for nothing, some long, until told to end.
-async fn write(client: Client, insert: impl Fn(u32) -> String, seed: u32, orders: &Orders) {
+/// Writes transactions of up to 160 events, some of them for nothing, some long, as many as are ordered, until no more will
+/// be.
+async fn write(client: Client, insert: impl Fn(u32) -> String, seed: u32, ordered: &Semaphore) {
     let mut dice = seed;
     let mut below = |end: u32| {
         dice = dice.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
         (dice >> 8) % end
     };
-    while !orders.ended.load(Ordering::Acquire) {
-        if orders.left.load(Ordering::Acquire) <= 0 {
-            // waits: for the next look, or for the end
-            tokio::time::sleep(Duration::from_millis(5)).await;
-            continue;
+    loop {
+        let inserts: Vec<u32> = (0..=below(3)).map(|_| 1 + below(40)).collect();
+        match ordered.acquire_many(inserts.iter().sum()).await {
+            Ok(these) => these.forget(),
+            Err(_) => return,
         }
         client.batch_execute("begin; select pg_current_xact_id()").await.unwrap();
-        for _ in 0..=below(3) {
-            let rows = 1 + below(40);
-            orders.left.fetch_sub(i64::from(rows), Ordering::AcqRel);
+        for rows in inserts {
             client.batch_execute(&insert(rows)).await.unwrap();
             if below(20) == 0 {
                 // waits: a transaction that is open while others draw higher numbers and commit
@@ -182,19 +173,19 @@ async fn nothing_is_lost_while_others_write() {
     const LOOKS: usize = 12;
     let Some(fresh) = Fresh::read_for_a(PARTITIONS).await else { return };
     let store = fresh.store();
-    let orders = Arc::new(Orders::default());
+    let ordered = Arc::new(Semaphore::new(0));
     let mut writers = tokio::task::JoinSet::new();
     for seed in 1..=8 {
-        let (client, orders) = (fresh.connect().await, Arc::clone(&orders));
+        let (client, ordered) = (fresh.connect().await, Arc::clone(&ordered));
         let text = fresh.sql(&insert(987_654, 10));
         let of = move |rows: u32| text.replace("987654", &rows.to_string());
-        writers.spawn(async move { write(client, of, seed, &orders).await });
+        writers.spawn(async move { write(client, of, seed, &ordered).await });
     }
     let lease = after(&beginning(), 1, 1).lease;
     let mut readers = Readers::new();
     for look in 0..LOOKS {
         let before = given(&fresh).await;
-        orders.left.store(AHEAD, Ordering::Release);
+        ordered.add_permits(AHEAD - ordered.available_permits());
         while given(&fresh).await < before + 3_000 {
             if let Some(writer) = writers.try_join_next() {
                 writer.expect("they write until they are told to end");
@@ -207,7 +198,7 @@ async fn nothing_is_lost_while_others_write() {
             if look % 2 == 0 { None } else { Some(store.head(&lease).await.expect("a head")) };
         readers.read_until(&store, 60, head.as_ref()).await;
     }
-    orders.ended.store(true, Ordering::Release);
+    ordered.close();
     while let Some(writer) = writers.join_next().await {
         writer.unwrap();
     }
